@@ -3,19 +3,22 @@
  * The load generator of tests/bench/tap, all over loopback, with HTTP/1.1 in TLS:
  *
  *	bench-tap server PORT CERT KEY			an origin; several connections at a time
+ *	bench-tap forks PORT CERT KEY			an origin with a process for each connection
  *	bench-tap crowd PORT CERT KEY			an origin for any number of connections
  *	bench-tap tap PORT SERVER-PORT PROGRAM CONFIG	hutch-tap, with this process as its keeper
  *	bench-tap get|put PORT CA BYTES			prints MiB/s
  *	bench-tap open|next PORT CA COUNT		prints the median of microseconds
  *	bench-tap sse PORT CA COUNT			likewise
+ *	bench-tap model|model99 PORT CA COUNT		likewise, the 99th percentile
+ *	bench-tap models PORT CA COUNT			likewise, with MODELS calls at the same time
  *	bench-tap hold PORT CA COUNT			holds so many connections
  *
- * `open` is the time from connect(2) to the first byte of the response, `next` the same for a
- * request on an open connection, `sse` the time from the server's write of an event to its arrival.
- * `tap` prints the pid of hutch-tap. `hold` makes a request on each connection and prints the
- * seconds that this took; for each line of its input it makes another one on each, all at the same
- * time, and prints the seconds; at the end of its input it ends and leaves the connections to the
- * kernel.
+ * `model` is `sse` with the call of a language model and its answer. `open` is the time from
+ *connect(2) to the first byte of the response, `next` the same for a request on an open connection,
+ *`sse` the time from the server's write of an event to its arrival. `tap` prints the pid of
+ *hutch-tap. `hold` makes a request on each connection and prints the seconds that this took; for
+ *each line of its input it makes another one on each, all at the same time, and prints the seconds;
+ *at the end of its input it ends and leaves the connections to the kernel.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -44,6 +47,9 @@ enum {
 	COUNT_MAX = 10000,
 	CROWD_BATCH = 64,
 	EVENT_NS = 2 * 1000 * 1000, /* between two events */
+	MODELS = 200,
+	MODEL_EVENTS = 20,
+	MANY_NS = 100 * 1000 * 1000, /* between two events of each of many */
 };
 
 static const char host[] = "bench.test";
@@ -181,18 +187,23 @@ static uint64_t length_of(const char *head)
 
 /* ---- the origin ---- */
 
-static bool put_events(struct conn *c, uint64_t n)
+/* `model`: deltas of an answer, the clock as their text. */
+static bool put_events(struct conn *c, uint64_t n, bool model, long pause)
 {
 	static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 				   "Transfer-Encoding: chunked\r\n\r\n";
-	char event[64], framed[96];
+	char event[192], framed[256];
 	int len;
 
 	if (!put(c, head, sizeof(head) - 1))
 		return false;
 	for (uint64_t i = 0; i < n; i++) {
-		(void)nanosleep(&(struct timespec){ .tv_nsec = EVENT_NS }, NULL);
-		len = snprintf(event, sizeof(event), "data: %llu\n\n",
+		(void)nanosleep(&(struct timespec){ .tv_nsec = pause }, NULL);
+		len = snprintf(event, sizeof(event),
+			       model ? "event: content_block_delta\ndata: {\"type\":"
+				       "\"content_block_delta\",\"index\":0,\"delta\":{\"type\":"
+				       "\"text_delta\",\"text\":\"%llu\"}}\n\n"
+				     : "data: %llu\n\n",
 			       (unsigned long long)clock_mono());
 		len = snprintf(framed, sizeof(framed), "%x\r\n%s\r\n", (unsigned int)len, event);
 		if (!put(c, framed, (size_t)len))
@@ -213,7 +224,9 @@ static bool answer(struct conn *c)
 	if (!skip_bytes(c, length_of(head)))
 		return false;
 	if (strstr(head, " /sse"))
-		return put_events(c, n);
+		return put_events(c, n, false, EVENT_NS);
+	if (strstr(head, " /v1/messages"))
+		return put_events(c, n, true, n == MODEL_EVENTS ? MANY_NS : EVENT_NS);
 	if (!strstr(head, " /get"))
 		n = 2;
 	len = snprintf(reply, sizeof(reply), "HTTP/1.1 200 OK\r\nContent-Length: %llu\r\n\r\n",
@@ -231,6 +244,19 @@ static SSL_CTX *server_context(const char *cert, const char *key)
 	return ctx;
 }
 
+static void serve_conn(struct conn *c, SSL_CTX *ctx)
+{
+	if (c->fd < 0)
+		return;
+	no_delay(c->fd);
+	c->ssl = SSL_new(ctx);
+	(void)SSL_set_fd(c->ssl, c->fd);
+	if (SSL_accept(c->ssl) == 1)
+		while (answer(c))
+			;
+	conn_close(c);
+}
+
 _noreturn_ static void run_server(char **args)
 {
 	SSL_CTX *ctx = server_context(args[1], args[2]);
@@ -242,15 +268,26 @@ _noreturn_ static void run_server(char **args)
 	for (;;) {
 		struct conn c = { .fd = accept4(l, NULL, NULL, SOCK_CLOEXEC) };
 
+		serve_conn(&c, ctx);
+	}
+}
+
+_noreturn_ static void run_forks(char **args)
+{
+	SSL_CTX *ctx = server_context(args[1], args[2]);
+	int l = listen_on(args[0]);
+
+	for (;;) {
+		struct conn c = { .fd = accept4(l, NULL, NULL, SOCK_CLOEXEC) };
+
 		if (c.fd < 0)
 			continue;
-		no_delay(c.fd);
-		c.ssl = SSL_new(ctx);
-		(void)SSL_set_fd(c.ssl, c.fd);
-		if (SSL_accept(c.ssl) == 1)
-			while (answer(&c))
-				;
-		conn_close(&c);
+		if (fork() == 0) {
+			(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+			serve_conn(&c, ctx);
+			_exit(0);
+		}
+		(void)close(c.fd);
 	}
 }
 
@@ -494,10 +531,10 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(double *v, size_t n)
+static double quantile(double *v, size_t n, size_t percent)
 {
 	qsort(v, n, sizeof(*v), by_size);
-	return v[n / 2];
+	return v[n * percent / 100];
 }
 
 static void measure_opens(SSL_CTX *ctx, const char *port, double *us, size_t n, bool keep)
@@ -539,6 +576,68 @@ static void measure_events(SSL_CTX *ctx, const char *port, double *us, size_t n)
 			us[i++] = (double)(clock_mono() - strtoull(line + 6, NULL, 10)) / 1e3;
 	}
 	conn_close(&c);
+}
+
+static void call_model(struct conn *c, uint64_t n)
+{
+	static const char body[] = "{\"model\":\"m\",\"max_tokens\":9,\"stream\":true}";
+	char head[512];
+	int len = snprintf(
+		head, sizeof(head),
+		"POST /v1/messages?%llu HTTP/1.1\r\nHost: %s\r\nContent-Length: %zu\r\n\r\n%s",
+		(unsigned long long)n, host, strlen(body), body);
+
+	if (!put(c, head, (size_t)len))
+		die("cannot send the call");
+	(void)response(c);
+}
+
+/* The delay of the next event. */
+static double delta_delay(struct conn *c)
+{
+	char line[512], *text;
+
+	while (read_until(c, "\n", line, sizeof(line))) {
+		text = strstr(line, "\"text\":\"");
+		if (text)
+			return (double)(clock_mono() - strtoull(text + 8, NULL, 10)) / 1e3;
+	}
+	die("the events were cut");
+}
+
+static void measure_model(SSL_CTX *ctx, const char *port, double *us, size_t n)
+{
+	struct conn c;
+
+	conn_open(&c, ctx, port);
+	call_model(&c, n);
+	for (size_t i = 0; i < n; i++)
+		us[i] = delta_delay(&c);
+	conn_close(&c);
+}
+
+/* Processes that begin one after the other, so that their events do not come at the same moment. */
+static size_t measure_models(SSL_CTX *ctx, const char *port, double *us)
+{
+	int pipes[2];
+	size_t n = 0;
+	ssize_t k;
+
+	if (pipe2(pipes, O_CLOEXEC) < 0)
+		die("no pipe");
+	for (int i = 0; i < MODELS; i++)
+		if (fork() == 0) {
+			measure_model(ctx, port, us, MODEL_EVENTS);
+			if (write(pipes[1], us, MODEL_EVENTS * sizeof(*us)) < 0)
+				die("cannot write");
+			_exit(0);
+		}
+	(void)close(pipes[1]);
+	while ((k = read(pipes[0], (char *)us + n, MODEL_EVENTS * sizeof(*us))) > 0)
+		n += (size_t)k;
+	if (n != sizeof(*us) * MODELS * MODEL_EVENTS)
+		die("not all calls came to their end");
+	return MODELS * MODEL_EVENTS;
 }
 
 static void take_response(struct conn *c)
@@ -589,9 +688,13 @@ static void run_client(const char *what, char **args)
 			hold(ctx, args[0], n);
 		else if (strcmp(what, "sse") == 0)
 			measure_events(ctx, args[0], us, n);
+		else if (strcmp(what, "models") == 0)
+			n = measure_models(ctx, args[0], us);
+		else if (strncmp(what, "model", 5) == 0)
+			measure_model(ctx, args[0], us, n);
 		else
 			measure_opens(ctx, args[0], us, n, strcmp(what, "next") == 0);
-		(void)printf("%.1f\n", median(us, n));
+		(void)printf("%.1f\n", quantile(us, n, strcmp(what, "model99") == 0 ? 99 : 50));
 	}
 	SSL_CTX_free(ctx);
 }
@@ -615,6 +718,8 @@ int main(int argc, char **argv)
 	memset(chunk, 'x', sizeof(chunk));
 	if (argc == 5 && strcmp(argv[1], "server") == 0)
 		run_server(argv + 2);
+	if (argc == 5 && strcmp(argv[1], "forks") == 0)
+		run_forks(argv + 2);
 	if (argc == 5 && strcmp(argv[1], "crowd") == 0)
 		run_crowd(argv + 2);
 	if (argc == 6 && strcmp(argv[1], "tap") == 0)
