@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/str.h"
+#include "tap/unzip.h"
 
 enum {
 	OUT_MAX = 4 * 1024 * 1024, /* a piece of a response, and the end of its stream */
@@ -50,11 +51,18 @@ static bool only_reads(const struct request *q)
 	       str_eq(q->method, "OPTIONS");
 }
 
-static bool is_plain(const struct request *q)
+/* 0 with *ret_gzip, or -EBADMSG: another coding, or several. */
+static int read_coding(const struct request *q, bool *ret_gzip)
 {
-	const struct head_field *f = head_find((struct head *)&q->head, "content-encoding", NULL);
+	size_t count = 0;
+	const struct head_field *f = head_find((struct head *)&q->head, "content-encoding", &count);
 
-	return !f || (f->value.n == 8 && strncasecmp(f->value.s, "identity", 8) == 0);
+	*ret_gzip = f && f->value.n == 4 && strncasecmp(f->value.s, "gzip", 4) == 0;
+	if (!f || (count == 1 && *ret_gzip))
+		return 0;
+	return count == 1 && f->value.n == 8 && strncasecmp(f->value.s, "identity", 8) == 0
+		       ? 0
+		       : -EBADMSG;
 }
 
 int gateway_admit(struct call *c, const struct request *q, struct injection *ret,
@@ -79,9 +87,11 @@ int gateway_admit(struct call *c, const struct request *q, struct injection *ret
 			      q->method, q->path, rule_of(c->gateway)->at);
 	if (q->framing == FRAMING_NONE)
 		return refuse(why, TAP_LLM, 400, "a call of a model needs a body");
-	if (!is_plain(q))
-		return refuse(why, TAP_LLM, 400,
-			      "the body of a call must not be compressed: the model is read in it");
+	if (read_coding(q, &c->gateway->gzip) < 0)
+		return refuse(
+			why, TAP_LLM, 400,
+			"the body of a call has another coding than gzip: the model is read in "
+			"it");
 	c->collected.max = GATEWAY_BODY_MAX;
 	ret->need_body = true;
 	return 0;
@@ -109,14 +119,29 @@ static const char *list_models(const struct tap_llm *rule, char *out, size_t siz
 	return out;
 }
 
+static void feed(void *arg, const char *data, size_t n)
+{
+	llm_request_feed(arg, data, n);
+}
+
 static int read_body(struct gateway *g, const struct buf *body, struct llm_request *q,
 		     struct refusal *why)
 {
 	const char *reason = NULL;
 	char models[120];
+	int r = 0;
 
 	llm_request_init(q);
-	llm_request_feed(q, buf_text(body), body->len);
+	if (g->gzip)
+		r = unzip(buf_text(body), body->len, GATEWAY_BODY_MAX, feed, q);
+	else
+		llm_request_feed(q, buf_text(body), body->len);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0)
+		return refuse(why, TAP_LLM, 400, "the call is refused: its body is %s",
+			      r == -E2BIG ? "too large once decompressed"
+					  : "not one whole gzip text");
 	if (llm_request_end(q, &g->endpoint, &reason) < 0)
 		return refuse(why, TAP_LLM, 400, "the call is refused: %s", reason);
 	memcpy(g->model, q->model, sizeof(g->model));

@@ -28,6 +28,7 @@ struct gateway {
 		GATEWAY_REFUSED,
 	} state;
 	struct llm_endpoint endpoint;
+	bool gzip;     /* the body is compressed */
 	bool is_named; /* `model` is read */
 	char model[LLM_MODEL_MAX + 1];
 	uint64_t input; /* tokens: the guess for the request */

@@ -2,6 +2,8 @@
 /* hutch-tap: calls of language models. The test is the warden. */
 #include "unit.h"
 
+#include <zlib.h>
+
 #include "tap-world.h"
 #include "tap/gateway.h"
 
@@ -343,8 +345,12 @@ TEST_WORLD(refuses_other_requests)
 
 	post(w, "/v1/messages/batches", "", BODY);
 	assert_refused(w, "HTTP/1.1 400 ", "/v1/messages/batches is not a call", TAP_LLM);
+	post(w, "/v1/messages", "Content-Encoding: br\r\n", BODY);
+	assert_refused(w, "HTTP/1.1 400 ", "another coding than gzip", TAP_LLM);
+	post(w, "/v1/messages", "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n", BODY);
+	assert_refused(w, "HTTP/1.1 400 ", "another coding than gzip", TAP_LLM);
 	post(w, "/v1/messages", "Content-Encoding: gzip\r\n", BODY);
-	assert_refused(w, "HTTP/1.1 400 ", "compressed", TAP_LLM);
+	assert_refused(w, "HTTP/1.1 400 ", "not one whole gzip text", TAP_LLM);
 	post(w, "/v1/messages", "X-HTTP-Method-Override: PUT\r\n", BODY);
 	assert_refused(w, "HTTP/1.1 400 ", "", TAP_BAD_REQUEST);
 	world_begin(w);
@@ -374,6 +380,63 @@ TEST_WORLD(a_budget_in_dollars_needs_a_price)
 	rule.usd = 1;
 	post(w, "/v1/messages", "", BODY);
 	assert_refused(w, "HTTP/1.1 400 ", "model claude-x has no known price", TAP_LLM);
+}
+
+static size_t zip(const char *text, size_t n, char *out, size_t size)
+{
+	z_stream z = { .next_in = (Bytef *)text,
+		       .avail_in = (uInt)n,
+		       .next_out = (Bytef *)out,
+		       .avail_out = (uInt)size };
+
+	assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY),
+			 Z_OK);
+	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+	assert_int_equal(deflateEnd(&z), Z_OK);
+	return size - z.avail_out;
+}
+
+static void post_zipped(struct world *w, const char *body, size_t n)
+{
+	char head[256];
+
+	world_begin(w);
+	(void)snprintf(head, sizeof(head),
+		       "POST /v1/messages HTTP/1.1\r\n" HOST
+		       "Content-Encoding: gzip\r\nContent-Length: %zu\r\n\r\n",
+		       n);
+	(void)world_feed(w, true, head, strlen(head));
+	(void)world_feed(w, true, body, n);
+}
+
+/* The server gets the body as it was; the model is read in its text. */
+TEST_WORLD(compressed_bodies)
+{
+	struct world *w = *state;
+	const size_t large = GATEWAY_BODY_MAX + 1000;
+	char zipped[1024], *bomb = malloc(large), *small = malloc(large / 100);
+	size_t n = zip(BODY, strlen(BODY), zipped, sizeof(zipped));
+
+	assert_true(bomb && small);
+	post_zipped(w, zipped, n);
+	assert_true(w->to_server.len > n);
+	assert_memory_equal(w->to_server.data + w->to_server.len - n, zipped, n);
+	assert_has(&w->to_server, "Content-Encoding: gzip\r\n");
+	/* Cut, followed by another text, and another model. */
+	post_zipped(w, zipped, n - 1);
+	assert_refused(w, "HTTP/1.1 400 ", "not one whole gzip text", TAP_LLM);
+	memcpy(zipped + n, zipped, n);
+	post_zipped(w, zipped, 2 * n);
+	assert_refused(w, "HTTP/1.1 400 ", "not one whole gzip text", TAP_LLM);
+	n = zip("{\"model\":\"o3\"}", 14, zipped, sizeof(zipped));
+	post_zipped(w, zipped, n);
+	assert_refused(w, "HTTP/1.1 400 ", "model o3 is not allowed", TAP_LLM);
+	memset(bomb, ' ', large);
+	n = zip(bomb, large, small, large / 100);
+	post_zipped(w, small, n);
+	assert_refused(w, "HTTP/1.1 400 ", "too large once decompressed", TAP_LLM);
+	free(bomb);
+	free(small);
 }
 
 TEST_WORLD(large_bodies)
