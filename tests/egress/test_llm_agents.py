@@ -37,7 +37,7 @@ class Programs(LlmCase):
     def start(self, box, agent):
         """Runs the program to its end; returns its screen and when it ended."""
         r = run(box, "sh", "-c", PATHS + agent.command + " 2>&1")
-        return r.code, ANSI.sub("", r.out), time.time()
+        return r.code, ANSI.sub("", r.out + r.err), time.time()
 
     def bill(self, name):
         box, agent, value = self.agent(name)
