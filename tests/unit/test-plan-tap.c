@@ -28,12 +28,23 @@ static const struct builtin_file files[] = {
 		"  STORE: {hosts: [s3.example.org], form: aws, paths: [/bucket/**]}\n"
 		"  MAYBE: {hosts: [other.web.example.org], optional: true}\n"
 		"env: {PIP_CERT: mine}\n"),
+	BUILTIN("agents/models.yaml", "agent: {name: models, type: test}\n"
+				      "egress:\n"
+				      "  domains: [api.anthropic.com, llm.example.org]\n"
+				      "llm:\n"
+				      "  - {provider: anthropic, models: [a-*, b], secret: PLAIN, "
+				      "budget: {tokens: 7, usd: 0.5}}\n"
+				      "  - {provider: openai-compatible, hosts: [llm.example.org], "
+				      "price: {input: 1, output: 2.5}}\n"),
 	BUILTIN("agents/plain.yaml", "agent: {name: plain, type: test}\n"),
 	BUILTIN("agents/rules.yaml", "agent: {name: rules, type: test}\n"
 				     "egress:\n"
 				     "  domains: [api.example.org]\n"
 				     "  http: [{host: api.example.org, max_body: 1KiB}]\n"),
 	FLOOR_FILE,
+	BUILTIN("prices/llm.yaml", "prices:\n"
+				   "  - {model: a-1, input: 3, cached: 2, output: 5}\n"
+				   "  - {model: a-*, input: 10, cache_write: 11, output: 12}\n"),
 };
 
 #define STORE POLICY_STORE_INIT(files, ARRAY_SIZE(files), NULL)
@@ -259,6 +270,46 @@ TEST_WITH(hutch_tap_reads_it, setup, unit_dir_teardown)
 	assert_int_equal(c.http[0].rate, 60);
 	assert_string_equal(c.http[0].at, "keys.yaml:5");
 	assert_true(c.http[1].deny);
+	tap_config_done(&c);
+}
+
+/* A rule on models: its secret as the provider wants it, budgets, prices. */
+TEST_WITH(hutch_tap_reads_models, setup, unit_dir_teardown)
+{
+	_cleanup_spec_ struct spec s = { 0 };
+	struct tap_config c = { 0 };
+	struct err e = ERR_INIT;
+
+	set_secret("PLAIN");
+	if (plan(&(struct sandbox_options){ .agent = "models" }, &s, &e) < 0)
+		fail_msg("%s", e.msg);
+	assert_int_equal(s.tap_hosts.n, 2);
+	assert_non_null(variable(&s, "PLAIN"));
+	read_as_tap(&s, json_object(), "", &c);
+	assert_int_equal(c.n_secrets, 1);
+	assert_int_equal(c.secrets[0].form, SECRET_HEADER);
+	assert_string_equal(c.secrets[0].header, "x-api-key");
+	assert_string_equal(c.secrets[0].hosts.v[0], "api.anthropic.com");
+	assert_string_equal(c.secrets[0].paths.v[0], "/v1/messages");
+	assert_int_equal(c.n_llm, 2);
+	assert_int_equal(c.llm[0].provider, LLM_ANTHROPIC);
+	assert_int_equal(c.llm[0].models.n, 2);
+	assert_int_equal(c.llm[0].tokens, 7);
+	assert_int_equal(c.llm[0].usd, 500000);
+	assert_int_equal(c.llm[0].requests, 0);
+	assert_false(c.llm[0].has_price);
+	assert_string_equal(c.llm[0].at, "models.yaml:5");
+	assert_int_equal(c.llm[1].provider, LLM_COMPATIBLE);
+	assert_false(tap_llm_has_budget(&c.llm[1]));
+	assert_true(c.llm[1].has_price);
+	assert_int_equal(c.llm[1].price.cached, 1000000);
+	assert_int_equal(c.llm[1].price.output, 2500000);
+	/* A price that is not listed is that of the input. */
+	assert_int_equal(c.n_prices, 2);
+	assert_int_equal(c.prices[0].cached, 2);
+	assert_int_equal(c.prices[0].cache_write, 3);
+	assert_int_equal(c.prices[1].cached, 10);
+	assert_int_equal(c.prices[1].cache_write, 11);
 	tap_config_done(&c);
 }
 
