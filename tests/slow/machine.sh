@@ -22,8 +22,8 @@ r=0
 if [ $# -eq 0 ]; then
 	/usr/bin/python3 "$tests/integration/run_as.py" "$who" "$tests/attack" test_ -test_egress || r=1
 	cd "$build/tests/egress"
-	/usr/bin/python3 "$tests/egress/world.py" /usr/bin/python3 "$tests/integration/run_as.py" "$who" "$tests/egress" "$tests/attack" test_egress test_clients test_commands test_wire test_reasons test_private test_proxy test_secret \
-		-test_from_vm || r=1
+	/usr/bin/python3 "$tests/egress/world.py" /usr/bin/python3 "$tests/integration/run_as.py" "$who" "$tests/egress" "$tests/attack" test_egress test_clients test_commands test_wire test_reasons test_private test_proxy test_secret test_llm \
+		-test_from_vm -test_llm_agents || r=1
 	/usr/bin/python3 "$tests/conformance/run.py" --as "$who" || r=1
 fi
 exit $r
