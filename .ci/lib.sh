@@ -14,7 +14,7 @@ for name in "${!HUTCH_@}"; do unset "$name"; done
 CACHE=${CI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hutch-ci}
 PYTHON=/usr/bin/python3
 PACKAGES=(meson ninja-build gcc ccache clang clang-tidy clang-format libclang-rt-14-dev pkg-config python3 git
-	libjansson-dev libyaml-dev libsodium-dev libpsl-dev libc-ares-dev libssl-dev libnghttp2-dev libcmocka-dev zlib1g-dev
+	libjansson-dev libyaml-dev libsodium-dev libpsl-dev libc-ares-dev libssl-dev libnghttp2-dev libhyperscan-dev libcmocka-dev zlib1g-dev
 	gcovr cppcheck mandoc shellcheck gzip mount mmdebstrap uidmap umoci skopeo zstd xz-utils tar passwd crun runc iproute2 tmux strace util-linux systemd
 	curl openssh-server openssl postgresql python3-h2 python3-grpcio musl-tools nftables qemu-system-x86 erofs-utils e2fsprogs lz4)
 
