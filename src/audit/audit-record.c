@@ -38,7 +38,7 @@ DEFINE_NAMES(
 	[AUDIT_EGRESS_SUM] = "egress-sum", [AUDIT_IMAGE] = "image", [AUDIT_REFUSED] = "refused",
 	[AUDIT_KILL] = "kill", [AUDIT_GC] = "gc", [AUDIT_API_KEY] = "api-key",
 	[AUDIT_LIFE] = "life", [AUDIT_LIFE_END] = "life-end", [AUDIT_HTTP] = "http",
-	[AUDIT_LLM] = "llm", [AUDIT_SECRET] = "secret");
+	[AUDIT_LLM] = "llm", [AUDIT_OUTPUT] = "output", [AUDIT_SECRET] = "secret");
 
 static void put(uint8_t *p, uint64_t value, unsigned int bytes)
 {

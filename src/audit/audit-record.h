@@ -50,7 +50,8 @@ enum audit_kind {
 	AUDIT_LIFE_END = 34,
 	AUDIT_HTTP = 35,
 	AUDIT_LLM = 36,
-	AUDIT_API_KEY = 40, /* host chain; 37 to 39 are reserved for events of sandboxes */
+	AUDIT_OUTPUT = 37,
+	AUDIT_API_KEY = 40, /* host chain; 38 and 39 are reserved for events of sandboxes */
 	AUDIT_SECRET = 41,  /* host chain */
 	AUDIT_KINDS
 };

@@ -304,6 +304,7 @@ static const char *colour_of(unsigned int kind, const json_t *o)
 		return "\033[31m";
 	case AUDIT_KILL:
 	case AUDIT_SIGNAL:
+	case AUDIT_OUTPUT:
 		return "\033[33m";
 	case AUDIT_CREATE:
 	case AUDIT_EXEC:

@@ -316,6 +316,19 @@ size_t filter_rules_find(const struct filter_rules *r, const char *name)
 	return i;
 }
 
+bool filter_rules_select(const struct filter_rules *r, const char *name, bool *on)
+{
+	const size_t one = filter_rules_find(r, name);
+	bool any = one < r->n;
+
+	if (any)
+		on[one] = true;
+	for (size_t i = 0; i < r->n; i++)
+		if (str_eq(group_names[r->rule[i].group], name))
+			any = on[i] = true;
+	return any;
+}
+
 size_t filter_vector_text(const char *text, char ret[static FILTER_VECTOR_MAX])
 {
 	size_t n = 0;

@@ -125,6 +125,9 @@ DEFINE_CLEANUP(struct filter_rules *, cleanup_filter_rules, filter_rules_free);
 /* Returns the index of a rule, or r->n. */
 size_t filter_rules_find(const struct filter_rules *r, const char *name);
 
+/* Sets on[i] for the rule `name`, or each rule of the group. False: there is neither. */
+bool filter_rules_select(const struct filter_rules *r, const char *name, bool *on);
+
 /* Writes the bytes of a vector, at most FILTER_VECTOR_MAX. Returns their number. */
 size_t filter_vector_text(const char *text, char ret[static FILTER_VECTOR_MAX]);
 

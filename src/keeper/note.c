@@ -50,6 +50,7 @@ static const struct note_rule rules[NOTE_KINDS] = {
 	[NOTE_MET] = { "limits met", NOTE_BY_KEEPER, SERVED | ENDING, 0, 0, ANY },
 	[NOTE_STOPPED] = { "VM stopped", NOTE_BY_KEEPER, SERVED, 0, 0, LIFE_STOPS - 1 },
 	[NOTE_WANT_TAP] = { "want hutch-tap", NOTE_BY_KEEPER, SERVED, 0, 0, 0 },
+	[NOTE_WANT_FILTER] = { "want hutch-filter", NOTE_BY_KEEPER, SERVED, 0, 0, 0 },
 	[NOTE_SECRET_USED] = { "secret used", NOTE_BY_KEEPER, SERVED, 0, 0, TAP_SECRETS_MAX - 1 },
 	[NOTE_WANT_TRACE] = { "want trace lines", NOTE_BY_KEEPER, SERVED, 0, 0, 1 },
 
@@ -69,6 +70,7 @@ static const struct note_rule rules[NOTE_KINDS] = {
 	[NOTE_ADOPT] = { "adopt", NOTE_BY_WARDEN, WAITING, 1, 1, 0 },
 	[NOTE_TRACE] = { "trace lines", NOTE_BY_WARDEN, SERVED, 1, 1, 0 },
 	[NOTE_TAP] = { "hutch-tap", NOTE_BY_WARDEN, SERVED, 0, 1, ERRNO_MAX },
+	[NOTE_FILTER] = { "hutch-filter", NOTE_BY_WARDEN, SERVED, 0, 1, ERRNO_MAX },
 };
 /* clang-format on */
 

@@ -28,6 +28,7 @@ enum note_kind {
 	NOTE_WANT_TRACE,   /* value 1: trace lines wanted, answered by NOTE_TRACE; 0: stop them */
 	NOTE_STOPPED,	   /* value: enum life_stop; 0: the VM continues */
 	NOTE_WANT_TAP,	   /* hutch-tap is needed; answered by NOTE_TAP */
+	NOTE_WANT_FILTER,  /* hutch-filter is needed; answered by NOTE_FILTER */
 	NOTE_SECRET_USED,  /* value: the number of the secret; at most once a minute for each */
 	/* by the warden */
 	NOTE_RUN, /* value: enum vm_start; the jail is empty, the guest may run */
@@ -47,6 +48,7 @@ enum note_kind {
 	NOTE_ADOPT,   /* before "go"; the list of commands that ran when the VM was saved */
 	NOTE_TRACE,   /* a file: the read end of a pipe with the warden's trace lines */
 	NOTE_TAP,     /* a file: the socket to hutch-tap; without: value is the errno */
+	NOTE_FILTER,  /* a file: the socket to hutch-filter; without: value is the errno */
 	NOTE_KINDS,
 };
 

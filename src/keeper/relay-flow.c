@@ -110,6 +110,17 @@ void flow_credit(struct relay *r, enum way way, unsigned int stream, size_t n)
 			     link_consumed(r->input->port.link, r->input_ch, stream, all));
 }
 
+/* Without the bytes that earn no credit: those are still held. */
+void flow_credit_back(struct relay *r, unsigned int stream, size_t n)
+{
+	struct flow *f = &r->flows[TO_CLIENT][stream];
+	const size_t orphaned = f->orphaned;
+
+	f->orphaned = 0;
+	flow_credit(r, TO_CLIENT, stream, n);
+	f->orphaned = orphaned;
+}
+
 void flow_set_input(struct relay *r, struct client *c, uint32_t ch)
 {
 	struct flow *f = &r->flows[TO_GUEST][0];
@@ -142,7 +153,10 @@ static bool hold(struct relay *r, struct flow *f, enum way way, const void *data
 	size_t *sum = &k->relays.held[relay_kind(r->op)];
 
 	k->relays.starved |= !link_ready(link_to(r, way));
-	f->held.max = 2 * WIRE_CREDIT_START; /* bytes already passed on are still in front */
+	/* Bytes already passed on are still in front. A filter's texts may be longer than what they
+	 * replace. */
+	f->held.max =
+		(size_t)(r->filtered.number > 0 ? FILTERED_GROWTH : 1) * 2 * WIRE_CREDIT_START;
 	if (f->done >= f->held.len / 2) {
 		buf_consume(&f->held, f->done);
 		f->done = 0;

@@ -57,6 +57,10 @@ static void guest_data(struct link *l, uint32_t ch, unsigned int stream, const v
 		keeper_check(arg, link_consumed(l, ch, stream, n));
 		return;
 	}
+	if (filtering_has(r)) {
+		filtering_data(r, stream, data, n);
+		return;
+	}
 	if (r->command)
 		record_put(&r->command->record, stream, data, n, clock_mono());
 	relay_data(r, TO_CLIENT, stream, data, n);
@@ -84,7 +88,7 @@ static void guest_eof(struct link *l, uint32_t ch, unsigned int stream, void *ar
 
 	if (guest_opened(ch))
 		connection_eof(arg, ch, stream);
-	else if (r)
+	else if (r && !filtering_eof(r, stream))
 		flow_eof(r, TO_CLIENT, stream);
 }
 
@@ -118,9 +122,10 @@ static void on_exit_msg(struct relay *r, const struct fields *f)
 	memcpy(r->exit.bytes, f->data, f->len);
 	r->exit.len = f->len;
 	r->exit.came = true;
-	if (r->command)
-		command_exited(r->command, f);
 	trace_exit(r, f);
+	if (filtering_ends(r))
+		return;
+	relay_exited(r);
 	relay_settle(r);
 }
 

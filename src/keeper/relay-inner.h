@@ -14,6 +14,9 @@ void relay_finish(struct relay *r, enum wire_code code, const char *text, size_t
  * aside. */
 void relay_settle(struct relay *r);
 
+/* The exit message came: ends the record. */
+void relay_exited(struct relay *r);
+
 /* Closes both ends and drops held bytes. */
 void relay_cut(struct relay *r, enum wire_code code, const char *text);
 
@@ -79,6 +82,9 @@ bool flow_pump(struct relay *r, enum way way, unsigned int stream);
 
 /* `n` bytes were passed on or dropped: returns credit to their sender. */
 void flow_credit(struct relay *r, enum way way, unsigned int stream, size_t n);
+
+/* Returns credit for output that is not passed on. */
+void flow_credit_back(struct relay *r, unsigned int stream, size_t n);
 
 /* Drops held bytes. */
 void flow_forget(struct relay *r, struct flow *f);

@@ -62,6 +62,7 @@ void relay_put_aside(struct relay *r)
 	else
 		journal_end(r, WIRE_GONE, "closed by its client");
 	loop_del_timer(&r->clock.timer);
+	filtering_forget(r);
 	flows_forget(r, TO_CLIENT);
 	flows_forget(r, TO_GUEST);
 	k->relays.held[relay_kind(r->op)] -= r->open.len;
@@ -121,7 +122,7 @@ void relay_settle(struct relay *r)
 			 .len = r->exit.len,
 			 .max = sizeof(r->exit.bytes) };
 
-	if (!flows_empty(r, TO_CLIENT))
+	if (!flows_empty(r, TO_CLIENT) || r->filtered.open != 0)
 		return;
 	if (r->exit.came && !r->exit.sent && r->client_ch != 0) {
 		r->exit.sent = true;
@@ -134,6 +135,24 @@ void relay_settle(struct relay *r)
 		relay_cut(r, r->end.code, r->end.text[0] != '\0' ? r->end.text : NULL);
 }
 
+void relay_exited(struct relay *r)
+{
+	struct err e = ERR_INIT;
+	struct fields f;
+
+	/* The bytes were checked when they came. */
+	if (r->command && fields_parse(MESSAGE_EXIT, r->exit.bytes, r->exit.len, &f, &e) == 0)
+		command_exited(r->command, &f);
+}
+
+static void finish_now(struct relay *r)
+{
+	if (r->command)
+		command_over(r->command, RECORD_CLOSED, r->end.code, r->end.text);
+	cut_attached(r);
+	relay_settle(r);
+}
+
 void relay_finish(struct relay *r, enum wire_code code, const char *text, size_t n)
 {
 	close_guest(r);
@@ -144,10 +163,18 @@ void relay_finish(struct relay *r, enum wire_code code, const char *text, size_t
 	r->end.text[n] = '\0';
 	TRACE_OF(r->request, TRACE_STATE, "%s over: %s%s%s", wire_op_name(r->op),
 		 wire_code_name(code), n > 0 ? ": " : "", r->end.text);
-	if (r->command)
-		command_over(r->command, RECORD_CLOSED, code, r->end.text);
-	cut_attached(r);
-	relay_settle(r);
+	if (!filtering_ends(r))
+		finish_now(r);
+}
+
+static void drained(struct relay *r)
+{
+	if (r->exit.came)
+		relay_exited(r);
+	if (r->end.due)
+		finish_now(r);
+	else
+		relay_settle(r);
 }
 
 void relay_detach(struct relay *r)
@@ -164,10 +191,10 @@ void relay_detach(struct relay *r)
 		struct flow *f = &r->flows[TO_CLIENT][i];
 		size_t n = f->held.len - f->done;
 
-		flow_forget(r, f);
 		flow_credit(r, TO_CLIENT, i, n);
+		flow_forget(r, f);
 	}
-	if (r->end.due || !r->command)
+	if ((r->end.due && r->filtered.open == 0) || !r->command)
 		relay_put_aside(r);
 }
 
@@ -197,6 +224,17 @@ void relay_accept_command(struct relay *r, const struct relay *of)
 	client_check(r->client,
 		     b.err ? b.err : link_accept(r->client->port.link, r->client_ch, &b));
 }
+
+static void filtered(struct relay *r, unsigned int stream, const void *data, size_t n)
+{
+	relay_data(r, TO_CLIENT, stream, data, n);
+}
+
+const struct filtering_ops relay_filtering_ops = {
+	.data = filtered,
+	.drained = drained,
+	.cut = relay_cut,
+};
 
 const char *relay_request_of(struct link *l, uint32_t ch, void *arg)
 {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "keeper/clients.h"
+#include "keeper/filtering.h"
 #include "keeper/journal.h"
 
 enum {
@@ -93,6 +94,7 @@ struct relay {
 	struct relay_exit exit;
 	struct relay_end end;
 	struct relay_clock clock;
+	struct filtered filtered;
 	struct entry entry;
 	struct relay *prev, *next;
 };
@@ -107,6 +109,7 @@ struct relays {
 };
 
 extern const struct link_ops relay_guest_ops;
+extern const struct filtering_ops relay_filtering_ops;
 
 /* Callbacks of a client's link; clients.c has the hello callback. */
 void relay_client_opened(struct link *l, uint32_t ch, enum wire_op op, const struct fields *f,

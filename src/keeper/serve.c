@@ -161,6 +161,7 @@ int keeper_init(struct keeper *k, const struct keeper_start *s, struct err *e)
 							 : "see 'hutch receipt'",
 			      .journal.chain = s->chain };
 	records_init(&k->records, s->spec->limits.output);
+	filtering_init(k, &relay_filtering_ops);
 	k->env = merge_index(s->spec);
 	r = make_loop(k, s);
 	if (r < 0)
@@ -184,6 +185,7 @@ void keeper_done(struct keeper *k)
 	if (k->loop) {
 		clients_done(k);
 		relays_done(k);
+		filtering_done(k);
 		loop_del_timer(&k->deadline);
 		loop_del_timer(&k->vm.closed);
 		loop_del_timer(&k->idle);
@@ -275,7 +277,7 @@ static bool anything_waits(const struct keeper *k)
 	for (size_t i = 0; i < RELAY_KINDS; i++)
 		if (k->relays.held[i] > 0)
 			return true;
-	return false;
+	return k->filtering.open > 0;
 }
 
 /* The guest has ended: gives clients a moment to read its last output and the end. */

@@ -61,6 +61,7 @@ struct keeper {
 
 	struct records records;
 	struct journal journal;
+	struct filtering filtering;
 	struct egress *egress; /* NULL: the policy allows no egress */
 };
 

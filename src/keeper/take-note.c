@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handlers for the warden's notes, one for each kind. note.c says which may come when. */
 #include "keeper/take-note.h"
+#include "keeper/filtering.h"
 #include "keeper/greet.h"
 #include "keeper/serve.h"
 
@@ -9,6 +10,7 @@ static bool on_go(void *arg, uint64_t once, const int *files, size_t n)
 	struct keeper *k = arg;
 
 	k->clients.once = once;
+	filtering_begin(k);
 	keeper_wake_if_old(k);
 	greet_clients(k, n > 0 ? files[0] : -EBADF);
 	egress_record_restored(k);
@@ -115,6 +117,11 @@ static bool on_tap(void *arg, uint64_t error, const int *files, size_t n)
 	return tap_came(arg, error, files, n);
 }
 
+static bool on_filter(void *arg, uint64_t error, const int *files, size_t n)
+{
+	return filtering_came(arg, error, files, n);
+}
+
 note_handler *const keeper_notes[NOTE_KINDS] = {
 	[NOTE_RUN] = on_run,	       [NOTE_GO] = on_go,
 	[NOTE_RECORDS] = on_records,   [NOTE_NO_RECORDS] = on_no_records,
@@ -123,7 +130,7 @@ note_handler *const keeper_notes[NOTE_KINDS] = {
 	[NOTE_SAVE_END] = on_save_end, [NOTE_PAUSED] = on_paused,
 	[NOTE_SUSPEND] = on_suspend,   [NOTE_RULES] = on_rules,
 	[NOTE_ADOPT] = on_adopt,       [NOTE_TRACE] = on_trace,
-	[NOTE_TAP] = on_tap,
+	[NOTE_TAP] = on_tap,	       [NOTE_FILTER] = on_filter,
 };
 
 static enum note_phase phase_of(const struct keeper *k)

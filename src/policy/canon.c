@@ -331,6 +331,17 @@ static json_t *isolation(const struct policy *p)
 	return TAKE_PTR(j);
 }
 
+/* Written only if there is a filter: other policies keep their digest. */
+static int put_output(json_t *j, const struct policy *p)
+{
+	if (p->output.action == OUTPUT_OFF)
+		return 0;
+	return json_put(
+		j, "output",
+		JSON_OBJECT({ "action", json_string(output_action_names[p->output.action]) },
+			    { "rules", set(&p->output.rules) }));
+}
+
 static json_t *document(const struct policy *p)
 {
 	_cleanup_json_ json_t *j = NULL;
@@ -348,7 +359,7 @@ static json_t *document(const struct policy *p)
 	/* Policies without it keep their digest. */
 	if (j && p->llm.n > 0 && json_put(j, "llm", llm(&p->llm)) < 0)
 		return NULL;
-	return TAKE_PTR(j);
+	return j && put_output(j, p) == 0 ? TAKE_PTR(j) : NULL;
 }
 
 int policy_canonical(const struct policy *p, char **ret_text,

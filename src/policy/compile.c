@@ -319,6 +319,24 @@ static void make_rules(struct compilation *c)
 		c->d->oom = true;
 }
 
+/* Rules without a filter would do nothing. "off" is an answer, too: a parent's rules then rest. */
+static void check_output(struct compilation *c)
+{
+	if (c->p->output.action == OUTPUT_UNSET && c->p->output.rules.n > 0)
+		diag_add(
+			c->d, DIAG_ERROR, c->p->output.rules_pos, "output.rules", NULL,
+			"no file sets output.action; write 'action: redact', block, report or off");
+}
+
+/* A filter without rules searches for secrets. */
+static void finish_output(struct policy *p)
+{
+	static const char *secrets[] = { "secrets" };
+
+	if (p->output.action != OUTPUT_OFF && p->output.rules.n == 0)
+		p->output.rules = (struct text_list){ .v = secrets, .n = ARRAY_SIZE(secrets) };
+}
+
 static struct policy *policy_new(void)
 {
 	return calloc(1, sizeof(struct policy));
@@ -359,11 +377,13 @@ static void compile_agent(struct compilation *c, const struct source *src, bool 
 	if (read_chain(c, src, by_name) < 0)
 		return;
 	add_presets(c);
+	check_output(c);
 	policy_read_fallbacks(c->p, agent_keys, c->d);
 	policy_finish_llm(c->p, c->d);
 	policy_finish_secrets(c->p);
 	if (c->p->llm.n > 0)
 		read_prices(c);
+	finish_output(c->p);
 	make_rules(c);
 	if (c->p->egress.rules)
 		policy_lint(c->p, c->d);

@@ -21,6 +21,18 @@ enum scratch_kind {
 	SCRATCH_MAX,
 };
 
+/* output.action */
+enum output_action {
+	OUTPUT_UNSET,
+	OUTPUT_OFF,
+	OUTPUT_REDACT,
+	OUTPUT_BLOCK,
+	OUTPUT_REPORT,
+	OUTPUT_ACTIONS,
+};
+
+extern const char *const output_action_names[OUTPUT_ACTIONS + 1]; /* [OUTPUT_UNSET] is "" */
+
 /* isolation.nested */
 enum nested {
 	NESTED_UNSET,
@@ -159,6 +171,11 @@ struct policy {
 		const char *workspace;
 		struct text_list read, write, execute;
 	} filesystem;
+	struct {
+		enum output_action action;
+		struct text_list rules; /* names of rules and groups; not empty unless off */
+		struct pos rules_pos;	/* last `rules` written */
+	} output;
 	struct secret_list secrets;
 	struct llm_list llm;
 	struct price_list prices; /* read only if there are rules in `llm` */

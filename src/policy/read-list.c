@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "filter/filter-rules.h"
+#include "filter/rules.h"
 #include "policy/reading.h"
 
 enum {
@@ -120,6 +122,60 @@ static void text_item(struct reading *rd, const struct key *k, const struct yaml
 void read_text_list(struct reading *rd, const struct key *k, const struct yaml_node *n, void *field)
 {
 	reading_each_item(rd, k, n, field, text_item);
+}
+
+/* ---- rules of the output filter ---- */
+
+/* Read once; NULL without memory. */
+static const struct filter_rules *shipped_rules(void)
+{
+	static struct filter_rules *rules;
+	struct err e = ERR_INIT;
+
+	if (!rules && filter_rules_read(filter_rules_text, filter_rules_text_n, &rules, &e) < 0)
+		assert(e.num == -ENOMEM); /* test-filter reads them, too */
+	return rules;
+}
+
+static const char *closest_rule(const struct filter_rules *rules, const char *s)
+{
+	static const char *names[FILTER_RULES_MAX + FILTER_GROUPS + 1];
+	size_t n = 0;
+
+	for (unsigned int i = 0; i < FILTER_GROUPS; i++)
+		names[n++] = filter_group_name((enum filter_group)i);
+	for (size_t i = 0; i < rules->n; i++)
+		names[n++] = rules->rule[i].name;
+	names[n] = NULL;
+	return str_closest(s, names);
+}
+
+static void filter_item(struct reading *rd, const struct key *k, const struct yaml_node *n,
+			void *field)
+{
+	const char *s = reading_scalar(rd, n, "a rule or group of the output filter");
+	const struct filter_rules *rules = s ? shipped_rules() : NULL;
+	bool on[FILTER_RULES_MAX];
+	struct text_list *list = field;
+	char hint[128];
+
+	if (s && !rules)
+		rd->d->oom = true;
+	if (!rules)
+		return;
+	if (!filter_rules_select(rules, s, on))
+		return reading_wrong(rd, n->pos,
+				     reading_hint(closest_rule(rules, s), hint, sizeof(hint)),
+				     "'%s' is no rule and no group of the output filter", s);
+	if (!reading_has_text(list, s) && !list_full(rd, n, list))
+		reading_add_text(rd, list, s);
+}
+
+void read_filter_list(struct reading *rd, const struct key *k, const struct yaml_node *n,
+		      void *field)
+{
+	rd->p->output.rules_pos = n->pos;
+	reading_each_item(rd, k, n, field, filter_item);
 }
 
 static void port_item(struct reading *rd, const struct key *k, const struct yaml_node *n,

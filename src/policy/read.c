@@ -35,6 +35,7 @@ static reader_fn *const readers[] = {
 	[KEY_HOST_LIST] = read_host_list,
 	[KEY_ENV] = read_env,
 	[KEY_SECRETS] = read_secrets,
+	[KEY_FILTER_LIST] = read_filter_list,
 	[KEY_FILES] = read_files,
 	[KEY_HTTP_LIST] = read_http_list,
 	[KEY_HTTP_HOST] = read_http_host,

@@ -100,7 +100,7 @@ void *reading_grow(struct reading *rd, void *v, size_t n, size_t *cap, size_t si
 reader_fn read_name, read_text, read_word, read_word_set, read_number, read_path;
 reader_fn read_path_list, read_package_list, read_text_list, read_port_list, read_preset_list,
 	read_rules;
-reader_fn read_host_list, read_env, read_secrets, read_files;
+reader_fn read_filter_list, read_host_list, read_env, read_secrets, read_files;
 reader_fn read_llm_list, read_model_list, read_members, read_price_list;
 reader_fn read_http_list, read_http_host, read_method_list, read_pattern_list;
 

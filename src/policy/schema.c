@@ -17,6 +17,11 @@ const char *const scratch_names[SCRATCH_MAX + 1] = {
 	[SCRATCH_MEMORY] = "memory",
 };
 
+const char *const output_action_names[OUTPUT_ACTIONS + 1] = {
+	[OUTPUT_UNSET] = "",	  [OUTPUT_OFF] = "off",	      [OUTPUT_REDACT] = "redact",
+	[OUTPUT_BLOCK] = "block", [OUTPUT_REPORT] = "report",
+};
+
 const char *const nested_names[NESTED_MAX + 1] = {
 	[NESTED_UNSET] = "",
 	[NESTED_NO] = "false",
@@ -221,6 +226,14 @@ static const struct key filesystem_section[] = {
 	{ 0 }
 };
 
+static const struct key output_section[] = {
+	{ "action", KEY_WORD, FIELD(output.action), .words = output_action_names, .fallback = "off",
+	  .doc = "Filter of what commands write. redact: a text replaces each match. block: nothing leaves after a match. report: matches are only recorded." },
+	{ "rules", KEY_FILTER_LIST, FIELD(output.rules),
+	  .doc = "Rules of the filter, or groups of them: secrets, pii. Missing: secrets. Values of the sandbox's own secrets are always searched for." },
+	{ 0 }
+};
+
 static const struct key prompt_section[] = {
 	{ "role", KEY_TEXT, FIELD(prompt.role), .max = 16 * KIB,
 	  .doc = "The agent's role; comes first in its prompt." },
@@ -261,6 +274,7 @@ const struct key agent_keys[] = {
 	  .doc = "Allowed outgoing connections. Everything that no rule allows is denied." },
 	{ "capabilities", KEY_SECTION, .keys = capabilities_section, .doc = "Software in the image." },
 	{ "filesystem", KEY_SECTION, .keys = filesystem_section, .doc = "Paths that commands may read, write and execute." },
+	{ "output", KEY_SECTION, .keys = output_section, .doc = "Secrets and personal data in the output of commands." },
 	{ "secrets", KEY_SECRETS, FIELD(secrets), .keys = secret_keys,
 	  .doc = "Names of credentials and where each is sent. Never write values into this file: 'hutch secret set NAME' stores one. Values stay outside the sandbox, where the variable NAME has a placeholder." },
 	{ "llm", KEY_LLM_LIST, FIELD(llm), .keys = llm_keys,
@@ -352,6 +366,7 @@ const char *key_type_expects(enum key_type type)
 		[KEY_MODEL_LIST] = "a list of models such as claude-*",
 		[KEY_PRICE_LIST] = "a list of prices",
 		[KEY_MEMBERS] = "a mapping",
+		[KEY_FILTER_LIST] = "a list of rules or groups such as secrets",
 		[KEY_FILES] = "a mapping of /path: text",
 	};
 

@@ -40,6 +40,7 @@ enum key_type {
 	KEY_MODEL_LIST,	  /* patterns for names of models */
 	KEY_PRICE_LIST,	  /* list of mappings with `keys` */
 	KEY_MEMBERS,	  /* a mapping inside an item of a list */
+	KEY_FILTER_LIST,  /* rules of the output filter, and groups */
 	KEY_FILES,	  /* absolute path: text */
 	KEY_TYPE_MAX,
 };

@@ -426,6 +426,15 @@ static struct spec_list list_of(const struct text_list *l)
 	return (struct spec_list){ l->v, l->n };
 }
 
+static void take_output(const struct policy *p, struct spec *s)
+{
+	s->filter = "";
+	if (p->output.action == OUTPUT_OFF)
+		return;
+	s->filter = output_action_names[p->output.action];
+	s->filter_rules = list_of(&p->output.rules);
+}
+
 static void take_policy(const struct policy *p, const struct engine *engine, struct spec *s)
 {
 	s->agent = p->name;
@@ -433,6 +442,7 @@ static void take_policy(const struct policy *p, const struct engine *engine, str
 	s->level = engine->level;
 	s->engine = engine->name;
 	s->nested = p->nested == NESTED_YES;
+	take_output(p, s);
 	s->in_memory = p->resources.scratch == SCRATCH_MEMORY;
 	s->limits.cpus = p->resources.cpus;
 	s->limits.memory = p->resources.memory;

@@ -113,6 +113,10 @@ static const struct field tap_lists[] = {
 	FIELD("tap_secrets", tap_secrets, TEXT_MAX),
 };
 
+/* Only if the output is filtered. */
+static const struct field filter = FIELD("filter", filter, TEXT_MAX);
+static const struct field filter_rules = FIELD("filter_rules", filter_rules, TEXT_MAX);
+
 static const struct field flags[] = {
 	FIELD("once", once, 0),
 	FIELD("remove", remove, 0),
@@ -237,6 +241,20 @@ static int read_tap(const json_t *j, struct spec *s, struct err *e)
 	if (r == 0 && json_object_get(j, "ledger"))
 		r = json_get_string(j, "ledger", SPEC_ID, &s->ledger, e);
 	return r;
+}
+
+/* Both keys or none. */
+static int read_filter(const json_t *j, struct spec *s, struct err *e)
+{
+	s->filter = "";
+	if (!json_object_get(j, filter.key) && !json_object_get(j, filter_rules.key))
+		return 0;
+	if (read_texts(j, &filter, 1, s, e) < 0 || read_list(j, &filter_rules, s, e) < 0)
+		return e->num;
+	/* hutch-filter checks both when it reads them. */
+	return s->filter[0] && s->filter_rules.n > 0
+		       ? 0
+		       : err_set(e, -EINVAL, "'filter' or 'filter_rules' is empty");
 }
 
 static int layer_bit(const json_t *name, uint64_t *set)
@@ -444,7 +462,7 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		"on_timeout", "machine", "snapshot_space", "level", "engine", "chain", "ttl_left",
 		"limits_asked", "egress_proxy", "request", "trace", "in_memory", "blank",
 		"disk_overcommit", "disk_bandwidth", "disk_ops", "versions", "nested", "tap",
-		"tap_roots", "tap_hosts", "tap_secrets", "ledger", NULL
+		"tap_roots", "tap_hosts", "tap_secrets", "ledger", "filter", "filter_rules", NULL
 	};
 	/* clang-format on */
 
@@ -486,6 +504,8 @@ static int read_all(const json_t *j, struct spec *s, struct err *e)
 		r = read_lists(j, s, e);
 	if (r == 0)
 		r = read_tap(j, s, e);
+	if (r == 0)
+		r = read_filter(j, s, e);
 	s->egress.proxy = "";
 	if (r == 0 && json_object_get(j, "egress_proxy"))
 		r = json_get_string(j, "egress_proxy", RULE_BYTES_MAX, &s->egress.proxy, e);
@@ -584,6 +604,14 @@ static int put_tap(json_t *j, const struct spec *s)
 	return r;
 }
 
+static int put_filter(json_t *j, const struct spec *s)
+{
+	if (!s->filter || !s->filter[0])
+		return 0;
+	return json_put(j, filter.key, json_string(s->filter)) |
+	       json_put(j, filter_rules.key, list_json(s, &filter_rules));
+}
+
 static int put_tables(json_t *j, const struct spec *s)
 {
 	int r = 0;
@@ -596,7 +624,7 @@ static int put_tables(json_t *j, const struct spec *s)
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		r |= json_put(j, lists[i].key, list_json(s, &lists[i]));
 	r |= json_put(j, narrow.key, list_json(s, &narrow));
-	return r | put_tap(j, s);
+	return r | put_tap(j, s) | put_filter(j, s);
 }
 
 char *spec_write(const struct spec *s)
@@ -696,8 +724,10 @@ void spec_done(struct spec *s)
 		free(((struct spec_list *)member(s, &lists[i]))->v);
 	for (size_t i = 0; s->json && i < ARRAY_SIZE(tap_lists); i++)
 		free(((struct spec_list *)member(s, &tap_lists[i]))->v);
-	if (s->json)
+	if (s->json) {
 		free(s->egress.narrow.v);
+		free(s->filter_rules.v);
+	}
 	json_decref(s->json);
 	free(s->policy_text);
 	*s = (struct spec){ 0 };

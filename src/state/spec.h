@@ -83,6 +83,9 @@ struct spec {
 	/* The sandbox whose budgets for language models it shares; "" or NULL: its own. */
 	const char *ledger;
 	struct spec_list tap_hosts, tap_secrets;
+	/* The output filter: its action, and names of rules and groups; "" and none: no filter. */
+	const char *filter;
+	struct spec_list filter_rules;
 	const char *api; /* data of hutchd, a JSON object; "" if hutchd did not create it */
 	/*
 	 * First deadline, ms from the start; 0: only the ttl, which no deadline exceeds and which

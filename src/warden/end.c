@@ -134,6 +134,7 @@ void warden_end(struct warden *w, enum end_reason reason, bool started)
 	(void)FAULT("end-init");
 	end_keeper(w);
 	tokens_end(w);
+	warden_filter_end(w);
 	tapping_end(w);
 	budgets_end(w);
 	(void)FAULT("end-keeper");

@@ -57,7 +57,9 @@ static int take_state(struct warden *w, struct err *e)
 	    FAULT_ERR("warden-tree", e) < 0 || warden_take_snapshots(w, e) < 0)
 		return e->num;
 	tokens_begin(w);
-	return budgets_begin(w, e) < 0 ? e->num : tapping_begin(w, e);
+	if (budgets_begin(w, e) < 0 || tapping_begin(w, e) < 0)
+		return e->num;
+	return warden_filter_begin(w, e);
 }
 
 /* Binds through the directory's descriptor: the path of a state directory may be too long for a

@@ -193,11 +193,12 @@ static void put_string(struct buf *b, const char *s, size_t n)
 }
 
 /* A removed secret has no value: hutch-tap then refuses requests that need it. */
-static void put_values(const struct warden *w, struct buf *b)
+void tapping_put_values(const struct warden *w, struct buf *b)
 {
 	const struct spec_list *names = &w->spec.tap_secrets;
 	const char *comma = "";
 
+	(void)buf_putc(b, '{');
 	for (size_t i = 0; i < names->n; i++) {
 		_cleanup_secret_ struct buf value = BUF_INIT(SECRET_VALUE_MAX + 1);
 		struct err e = ERR_INIT;
@@ -215,6 +216,7 @@ static void put_values(const struct warden *w, struct buf *b)
 		put_string(b, value.data, value.len);
 		comma = ",";
 	}
+	(void)buf_putc(b, '}');
 }
 
 /* spec.tap is a JSON object; this writes it with more members. */
@@ -227,9 +229,9 @@ static int write_config(const struct warden *w, struct buf *b)
 	if (n < 2)
 		return -EINVAL;
 	(void)buf_put(b, w->spec.tap, n - 1);
-	(void)buf_puts(b, ",\"values\":{");
-	put_values(w, b);
-	(void)buf_puts(b, "},\"roots\":");
+	(void)buf_puts(b, ",\"values\":");
+	tapping_put_values(w, b);
+	(void)buf_puts(b, ",\"roots\":");
 	put_string(b, w->tap.roots.data ?: "", w->tap.roots.len);
 	(void)buf_puts(b, ",\"ca\":{\"cert\":");
 	put_string(b, w->tap.ca.data, strlen(w->tap.ca.data));
@@ -310,7 +312,7 @@ static void stop(struct warden *w)
 }
 
 /* An ordinary user's sandboxes have no id to spare: hutch-tap then gets the keeper's. */
-static uint32_t user_of(const struct warden *w)
+uint32_t tapping_user(const struct warden *w)
 {
 	return w->rootless ? w->ids + OCI_KEEPER_OFFSET : state_tap_id(w->ids);
 }
@@ -332,7 +334,7 @@ static int spawn(struct warden *w, int ours, int keepers, struct err *e)
 		.own_session = true,
 	};
 
-	(void)snprintf(uid, sizeof(uid), "%u", user_of(w));
+	(void)snprintf(uid, sizeof(uid), "%u", tapping_user(w));
 	return proc_spawn(&spec, &w->tap.proc, e);
 }
 
@@ -416,7 +418,7 @@ static bool concerns(const struct warden *w, const struct inotify_event *event)
 	return false;
 }
 
-void tapping_changed(struct warden *w)
+bool tapping_changed(struct warden *w)
 {
 	char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
 	bool changed = false;
@@ -431,6 +433,7 @@ void tapping_changed(struct warden *w)
 		}
 	if (changed)
 		tapping_refill(w);
+	return changed;
 }
 
 void tapping_refill(struct warden *w)

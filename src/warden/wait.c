@@ -259,6 +259,9 @@ static bool handle(struct waiting *s, enum note_kind kind, uint64_t value)
 		start_tap(s);
 		next_token(s);
 		return true;
+	case NOTE_WANT_FILTER:
+		warden_filter_start(w);
+		return true;
 	case NOTE_SECRET_USED:
 		tapping_used(w, value);
 		return true;
@@ -275,7 +278,8 @@ static void on_changes(struct loop_fd *src, uint32_t events)
 	struct waiting *s = src->arg;
 
 	(void)events;
-	tapping_changed(s->w);
+	if (tapping_changed(s->w))
+		warden_filter_refill(s->w);
 	next_token(s);
 }
 

@@ -102,6 +102,14 @@ struct budgets {
 	bool is_shared; /* a fork or a snapshot of the sandbox has the ledger, too */
 };
 
+/* Starting hutch-filter: filtering.c. */
+struct filtering {
+	char program[PATH_MAX]; /* "": the policy needs none */
+	struct proc proc;	/* hutch-filter, or not running */
+	int sock;		/* to it */
+	uint64_t started;	/* clock_mono() of the last start; 0: none */
+};
+
 /* Secrets that are refreshed: tokens.c. */
 struct tokens {
 	char program[PATH_MAX];		 /* "": missing */
@@ -156,6 +164,7 @@ struct warden {
 	struct record_files records;
 	struct witness witness;
 	struct tapping tap;
+	struct filtering filter;
 	struct tokens tokens;
 	struct budgets budgets;
 };
@@ -183,6 +192,7 @@ struct warden {
 			 .changes = -EBADF,                                                   \
 			 .proc = PROC_INIT,                                                   \
 			 .sock = -EBADF },                                                    \
+		.filter = { .proc = PROC_INIT, .sock = -EBADF },                              \
 		.tokens = { .proc = PROC_INIT, .from = -EBADF },                              \
 		.budgets = { .ledger = LEDGER_INIT },                                         \
 	}
@@ -246,10 +256,26 @@ bool disk_watch_look(struct warden *w);
 int tapping_begin(struct warden *w, struct err *e);
 int tapping_save(const struct warden *w, int box, struct err *e); /* the CA, for a snapshot */
 void tapping_start(struct warden *w);
-void tapping_changed(struct warden *w); /* `changes` is readable: passes on the new values */
+bool tapping_changed(struct warden *w); /* `changes` is readable: passes on the new values;
+					   true if there are any */
 void tapping_refill(struct warden *w);	/* passes the values on again */
 void tapping_used(struct warden *w, uint64_t secret);
 void tapping_end(struct warden *w);
+
+/* Appends {"NAME":"value",...} with the sandbox's secrets, for hutch-tap and hutch-filter. */
+void tapping_put_values(const struct warden *w, struct buf *b);
+
+/* The user id of hutch-tap and hutch-filter. */
+uint32_t tapping_user(const struct warden *w);
+
+/*
+ * filtering.c: hutch-filter, for a policy with an output filter. Call warden_filter_begin() after
+ * tapping_begin(), whose store has the values. warden_filter_start() answers NOTE_WANT_FILTER.
+ */
+int warden_filter_begin(struct warden *w, struct err *e);
+void warden_filter_start(struct warden *w);
+void warden_filter_refill(struct warden *w); /* passes the values of secrets on again */
+void warden_filter_end(struct warden *w);
 
 /*
  * budgets.c: budgets for language models. budgets_take() reads messages of hutch-tap and returns

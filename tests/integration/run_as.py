@@ -35,7 +35,7 @@ ROOT = os.geteuid() == 0
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # others cannot reach root's home
 PROGRAMS = {"HUTCH": "src/cli/hutch", "HUTCH_KEEPER": "src/warden/hutch-keeper", "HUTCH_GUEST": "src/guest/hutch-guest",
-            "HUTCHD": "src/daemon/hutchd", "HUTCH_TAP": "src/tap/hutch-tap", "HUTCH_TOKEN": "src/token/hutch-token", "HUTCH_RAM_SO": "src/ram/hutch-ram.so", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
+            "HUTCHD": "src/daemon/hutchd", "HUTCH_TAP": "src/tap/hutch-tap", "HUTCH_TOKEN": "src/token/hutch-token", "HUTCH_FILTER": "src/filter/hutch-filter", "HUTCH_RAM_SO": "src/ram/hutch-ram.so", "PROBE": "probe", "RAIDER": "raider", "BOMB": "bomb", "CELL": "cell",
             "JAIL": "jail", "WILD": "wild", "TAKEN": "taken"}
 
 

@@ -44,7 +44,7 @@ LOOSE = () if ROOT else ("--best-effort",)
 IDS_FIRST = 0x70010000  # for root's sandboxes
 IDS = 65535
 ENGINES = ("crun", "qemu-system-x86")
-COMMS = ("hutch", "hutchd", "hutch-keeper", "hutch-guest", "hutch-tap", "newuidmap", "newgidmap")
+COMMS = ("hutch", "hutchd", "hutch-keeper", "hutch-guest", "hutch-tap", "hutch-filter", "newuidmap", "newgidmap")
 # Writes this many bytes to a file and syncs it. Prints the error or "no", and the number of bytes
 # written.
 FILL = """
@@ -165,7 +165,7 @@ def processes():
 
 def programs():
     """The files that our processes run."""
-    files = [os.stat(os.environ[name]) for name in ("HUTCH", "HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_TAP", "HUTCHD") if name in os.environ]
+    files = [os.stat(os.environ[name]) for name in ("HUTCH", "HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_TAP", "HUTCH_FILTER", "HUTCHD") if name in os.environ]
     return {(st.st_dev, st.st_ino) for st in files}
 
 

@@ -24,7 +24,7 @@ AS_HUTCH = ["setpriv", "--reuid", "hutch", "--regid", "hutch", "--clear-groups",
 INSTALL = """set -e
 mkdir -p /usr/libexec/hutch /etc/hutch
 cp /mnt/hutch /mnt/hutchd /usr/bin/
-cp /mnt/hutch-keeper /mnt/hutch-guest /mnt/hutch-preparer /mnt/hutch-ram.so /mnt/hutch-tap /mnt/hutch-token /usr/libexec/hutch/
+cp /mnt/hutch-keeper /mnt/hutch-guest /mnt/hutch-preparer /mnt/hutch-ram.so /mnt/hutch-tap /mnt/hutch-filter /mnt/hutch-token /usr/libexec/hutch/
 systemd-sysusers /mnt/sysusers.d/hutch.conf
 usermod --add-subuids 1000000-1065535 --add-subgids 1000000-1065535 hutch
 systemd-tmpfiles --create /mnt/tmpfiles.d/hutch.conf
@@ -59,7 +59,7 @@ class Systemd(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
         give = cls.dir / "give"
         give.mkdir()
-        for name in ("HUTCH", "HUTCHD", "HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_PREPARER", "HUTCH_RAM_SO", "HUTCH_TAP", "HUTCH_TOKEN"):
+        for name in ("HUTCH", "HUTCHD", "HUTCH_KEEPER", "HUTCH_GUEST", "HUTCH_PREPARER", "HUTCH_RAM_SO", "HUTCH_TAP", "HUTCH_FILTER", "HUTCH_TOKEN"):
             shutil.copy(os.environ[name], give)
         (give / "kernel").mkdir()
         for package in Path(os.environ["HUTCH_TEST_KERNEL_DIR"]).glob("*.deb"):

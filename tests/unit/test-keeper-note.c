@@ -33,6 +33,7 @@ static const struct {
 	{ NOTE_WANT_TRACE, NOTE_BY_KEEPER, "SAs", 0, 0, 1 },
 	{ NOTE_STOPPED, NOTE_BY_KEEPER, "SAs", 0, 0, 2 },
 	{ NOTE_WANT_TAP, NOTE_BY_KEEPER, "SAs", 0, 0, 0 },
+	{ NOTE_WANT_FILTER, NOTE_BY_KEEPER, "SAs", 0, 0, 0 },
 	{ NOTE_SECRET_USED, NOTE_BY_KEEPER, "SAs", 0, 0, 63 },
 	{ NOTE_RUN, NOTE_BY_WARDEN, "H", 0, 0, 1 },
 	{ NOTE_GO, NOTE_BY_WARDEN, "W", 0, 1, 1 },
@@ -49,6 +50,7 @@ static const struct {
 	{ NOTE_ADOPT, NOTE_BY_WARDEN, "W", 1, 1, 0 },
 	{ NOTE_TRACE, NOTE_BY_WARDEN, "SAs", 1, 1, 0 },
 	{ NOTE_TAP, NOTE_BY_WARDEN, "SAs", 0, 1, 4095 },
+	{ NOTE_FILTER, NOTE_BY_WARDEN, "SAs", 0, 1, 4095 },
 };
 
 static_assert(ARRAY_SIZE(allowed) == NOTE_KINDS - 1, "all of them");

@@ -601,7 +601,7 @@ TEST_IN_DIR(validates_agents_and_presets)
 		{ "a.yaml", AGENT "extends: plain\negress: {presets: [site]}\n", 0, "" },
 		{ "b.yaml", AGENT "x: 1\n", -EINVAL,
 		  "2:1: x: unknown key; expected one of: agent, extends, isolation, resources, "
-		  "egress, capabilities, filesystem, secrets, llm, env, prompt\n" },
+		  "egress, capabilities, filesystem, output, secrets, llm, env, prompt\n" },
 		{ "e.yaml", "preset: {kind: egress, name: e, summary: S}\ndomains: [.a.example]\n",
 		  0, "" },
 		{ "c.yaml", "preset: {kind: capabilities, name: c, summary: S}\npackages: [vim]\n",

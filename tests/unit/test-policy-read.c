@@ -51,16 +51,18 @@ TEST(heads_and_sections)
 		  "t.yaml:1:15: error: agent.name: expected a name of 1 to 63 letters a-z, digits "
 		  "and hyphens, no hyphen first, found "
 		  "'aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd'...\n" },
-		{ AGENT "nonsense: 1", "t.yaml:2:1: error: nonsense: unknown key; expected one of: "
-				       "agent, extends, isolation, resources, egress, "
-				       "capabilities, filesystem, secrets, llm, env, prompt\n" },
+		{ AGENT "nonsense: 1",
+		  "t.yaml:2:1: error: nonsense: unknown key; expected one of: "
+		  "agent, extends, isolation, resources, egress, "
+		  "capabilities, filesystem, output, secrets, llm, env, prompt\n" },
 		{ AGENT "egres: {}",
 		  "t.yaml:2:1: error: egres: unknown key; expected one of: "
 		  "agent, extends, isolation, resources, egress, capabilities, "
-		  "filesystem, secrets, llm, env, prompt; did you mean 'egress'?\n" },
-		{ AGENT "ports: [80]", "t.yaml:2:1: error: ports: unknown key; expected one of: "
-				       "agent, extends, isolation, resources, egress, "
-				       "capabilities, filesystem, secrets, llm, env, prompt\n" },
+		  "filesystem, output, secrets, llm, env, prompt; did you mean 'egress'?\n" },
+		{ AGENT "ports: [80]",
+		  "t.yaml:2:1: error: ports: unknown key; expected one of: "
+		  "agent, extends, isolation, resources, egress, "
+		  "capabilities, filesystem, output, secrets, llm, env, prompt\n" },
 		{ AGENT "egress: {domain: []}",
 		  "t.yaml:2:10: error: egress.domain: unknown key; expected one of: presets, "
 		  "domains, deny, ports, http, budgets; did you mean 'domains'?\n" },
