@@ -9,7 +9,8 @@ import signal
 import subprocess
 import urllib.parse
 
-from sandbox import PATIENCE, SandboxCase, agent, children_of, eventually, hutch, start, warden_of
+import hutchd
+from sandbox import LONG, PATIENCE, SandboxCase, agent, children_of, eventually, hutch, start, warden_of
 from waiting import readable
 
 TOKEN = "gh" + "p_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dF3hJ4"
@@ -198,3 +199,37 @@ class KnownValues(FilterCase):
         a, _ = self.boxes()
         self.ended(hutch("secret", "set", "--replace", "FILTER_A", input=b"an0ther-value"), 0)
         eventually(lambda: self.sh(a, "echo an0ther-value") == "[hutch: redacted secret:FILTER_A]\n", "the new value in the filter")
+
+
+class Clients(hutchd.BoxCase):
+    """The same filter for clients of the E2B API and of MCP."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.agent = agent("api-filter", "extends: e2b\noutput: {action: redact}\n")
+        cls.server = hutchd.Server("--default-agent", cls.agent)
+        cls.addClassCleanup(cls.server.stop)
+        cls.box, cls.token = cls.make()
+        eventually(lambda: children_of(warden_of(cls.box), "hutch-filter"), "a hutch-filter")  # the ledger then knows it
+
+    def test_e2b(self):
+        script = f"echo a {TOKEN} b; echo {TOKEN} >&2"
+        out = {"stdout": b"", "stderr": b""}
+        for message in self.stream("/process.Process/Start", {"process": {"cmd": "/bin/sh", "args": ["-c", script]}}):
+            for name, data in message["event"].get("data", {}).items():
+                out[name] += base64.b64decode(data)
+        self.assertEqual(out, {"stdout": f"a {GONE} b\n".encode(), "stderr": f"{GONE}\n".encode()})
+
+    def test_mcp(self):
+        calls = [("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}),
+                 ("tools/call", {"name": "run_command", "arguments": {"command": f"echo a {TOKEN} b"}})]
+        with start("mcp", "--agent", self.agent, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as p:
+            for i, (method, params) in enumerate(calls):
+                p.stdin.write(json.dumps({"jsonrpc": "2.0", "id": i, "method": method, "params": params}).encode() + b"\n")
+                p.stdin.flush()
+                self.assertTrue(line := p.stdout.readline())
+            p.stdin.close()
+            self.assertEqual(p.wait(LONG), 0)
+        answer = json.loads(line)["result"]
+        self.assertIn(f"a {GONE} b\n", [c["text"] for c in answer["content"]])
+        self.assertNotIn(TOKEN, line.decode())
