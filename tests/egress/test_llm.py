@@ -158,6 +158,14 @@ class Usage(LlmCase):
         row = self.total(box, 2)
         self.assertEqual((row["tokens_in"], row["tokens_cached"], row["tokens_out"], row["denied"]), (5, 6, 7, 1))
 
+    def test_large_requests(self):
+        box = self.rules({"provider": "anthropic"})
+        large, too_large = self.calls(box, messages("usage: 5 0 7 " + "x" * (7 << 20)), messages("x" * (32 << 20)))
+        self.assertEqual(large[0], 200, large)
+        self.assertEqual(self.one(CLAUDE, "/v1/messages")["bytes"] >> 20, 7)
+        self.refused(too_large, "the body of a call has more than 33554432 bytes")
+        self.assertEqual(self.total(box, 1)["tokens_in"], 5)
+
     def test_spans(self):
         """OTLP's JSON: one trace, equal ids each time, the usage of each call, and the error of a refused one."""
         box = self.rules({"provider": "anthropic", "models": ["claude-sonnet-*"]})
