@@ -87,8 +87,9 @@ const struct command cmd_gc = {
 	.summary = "reclaim everything that no running sandbox uses, and list it",
 	.help = "Removes the remains of sandboxes whose warden was killed; records of ended sandboxes beyond the age or\n"
 		"number that host.yaml allows, or all with --ended; unused control groups, id ranges and incomplete images\n"
-		"and snapshots; budgets of models that no sandbox or snapshot continues; microVM templates whose image or kernel is gone, and cached memory of templates. Running\n"
-		"sandboxes and builds in progress are not touched.",
+		"and snapshots; used budgets of models that no sandbox or snapshot continues; microVM templates whose image\n"
+		"or kernel is gone, and cached memory of templates. Running sandboxes and builds in progress are not\n"
+		"touched.",
 	.options = OPTIONS(
 		OPT_JSON,
 		{ "ended", 0, NULL, "also remove everything kept of ended sandboxes" }),

@@ -47,6 +47,9 @@ COMMANDS = {
     "secret refresh": ["X"],
     "secret ls": [],
     "secret rm": ["X"],
+    "llm": None,
+    "llm usage": [],
+    "llm spans": [],
     "key": None,
     "key create": [],
     "key ls": [],
@@ -96,7 +99,7 @@ COMMANDS = {
 # test_sandbox_run.py and others run them.
 SANDBOX = ("run", "create", "exec", "shell", "attach", "logs", "wait", "signal", "cp", "commit", "watch", "ps", "inspect", "debug", "receipt", "pause", "suspend", "resume", "ttl",
            "kill", "rm", "gc", "fork", "mcp")
-LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "template ", "pool ", "egress ", "audit ", "key ", "secret ")) and c not in SANDBOX]
+LEAVES = [c for c, args in COMMANDS.items() if args is not None and not c.startswith(("image ", "snapshot ", "template ", "pool ", "egress ", "audit ", "key ", "llm ", "secret ")) and c not in SANDBOX]
 WITH_JSON = [c for c in LEAVES if c not in ("completion", "help")]
 ORDINARY_USER = 65534
 
@@ -128,7 +131,7 @@ class Help(Case):
     def test_every_command_is_known_here(self):
         """A new command of the program must be added to these tests."""
         found = set()
-        for path in ("", "config", "image", "snapshot", "template", "pool", "egress", "key", "secret", "audit"):
+        for path in ("", "config", "image", "snapshot", "template", "pool", "egress", "key", "llm", "secret", "audit"):
             text = self.run_ok(*path.split(), "--help")
             listed = text.split("\nCommands:\n")[1].split("\n\n")[0]
             for line in listed.splitlines():
