@@ -285,11 +285,12 @@ int filter_rules_read(const char *text, size_t n, struct filter_rules **ret, str
 		return err_set(e, -EINVAL, "a rule file has no NUL byte");
 	if (!rules)
 		return err_oom(e);
-	rules->text = strndup(text, n);
+	rules->text = calloc(1, n + 1);
 	rules->rule = calloc(FILTER_RULES_MAX, sizeof(*rules->rule));
 	rules->vector = calloc(VECTORS_MAX, sizeof(*rules->vector));
 	if (!rules->text || !rules->rule || !rules->vector)
 		return err_oom(e);
+	memcpy(rules->text, text, n);
 	if (read_lines(&r) < 0)
 		return e->num;
 	*ret = TAKE_PTR(rules);
