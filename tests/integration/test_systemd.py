@@ -124,7 +124,8 @@ class Systemd(unittest.TestCase):
     def must(cls, *command, seconds=LONG):
         r = cls.inside(*command, seconds=seconds)
         if r.returncode != 0:
-            raise AssertionError(f"{command}: {r.stdout}{r.stderr}{(cls.dir / 'log').read_text()[-2000:]}")
+            journal = cls.inside("journalctl", "--no-pager", "-o", "cat", "-n", "30").stdout
+            raise AssertionError(f"{command}: {r.stdout}{r.stderr}{(cls.dir / 'log').read_text()[-2000:]}{journal}")
         return r.stdout
 
     def ask(self, method, path, body=None, key=None):
