@@ -122,7 +122,8 @@ static json_t *attributes(const struct egress_event *ev, const char *error)
 static json_t *span(const struct egress_event *ev)
 {
 	const uint64_t status = egress_number(ev->o, "status"),
-		       ns = egress_number(ev->o, "ms") * NSEC_PER_MSEC;
+		       ns = egress_number(ev->o, "ms") * NSEC_PER_MSEC,
+		       start = ev->time - MIN(ns, ev->time);
 	const char *error = egress_text(ev->o, "reason");
 	char name[256], code[24];
 	json_t *j;
@@ -135,7 +136,7 @@ static json_t *span(const struct egress_event *ev)
 	j = JSON_OBJECT({ "traceId", hash_of(ev->id, UINT64_MAX, 0, TRACE_ID) },
 			{ "spanId", hash_of(ev->id, ev->seq, ev->time, SPAN_ID) },
 			{ "name", cli_json_text(name) }, { "kind", json_integer(KIND_CLIENT) },
-			{ "startTimeUnixNano", number_text(ev->time - MIN(ns, ev->time)) },
+			{ "startTimeUnixNano", number_text(start) },
 			{ "endTimeUnixNano", number_text(ev->time) },
 			{ "attributes", attributes(ev, error) });
 	if (j && error[0] &&
@@ -164,15 +165,16 @@ static int flush(struct spans *s)
 {
 	_cleanup_json_ json_t *j = NULL;
 	_cleanup_free_ char *line = NULL;
-	json_t *scope, *one = json_array(), *all = json_array();
+	json_t *scope, *spans, *one = json_array(), *all = json_array();
 
 	if (json_array_size(s->batch) == 0) {
 		json_decref(one);
 		json_decref(all);
 		return 0;
 	}
+	spans = TAKE_PTR(s->batch);
 	scope = JSON_OBJECT({ "scope", JSON_OBJECT({ "name", json_string("hutch") }) },
-			    { "spans", TAKE_PTR(s->batch) });
+			    { "spans", spans });
 	if (json_push(one, scope) < 0) {
 		json_decref(one);
 		json_decref(all);

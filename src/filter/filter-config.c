@@ -50,9 +50,10 @@ static int read_values(json_t *o, struct filter_value *values, size_t *ret_n, st
 	{
 		if (!json_is_string(one) || json_string_length(one) > FILTER_VALUE_MAX)
 			return err_set(e, -EINVAL, "'values' has an invalid value");
-		values[n++] = (struct filter_value){ .name = name,
-						     .data = json_string_value(one),
-						     .n = json_string_length(one) };
+		values[n].name = name;
+		values[n].data = json_string_value(one);
+		values[n].n = json_string_length(one);
+		n++;
 	}
 	*ret_n = n;
 	return 0;

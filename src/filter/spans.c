@@ -202,7 +202,8 @@ static void add_region(struct search *q, const struct filter_literal *literal, s
 {
 	const struct filter_rule *rule = &q->f->rules->rule[literal->index];
 	const size_t from = to - literal->n;
-	struct region new = { .rule = literal->index, .to = MIN(q->n, from + rule->max) };
+	const size_t end = MIN(q->n, from + rule->max);
+	struct region new = { .rule = literal->index, .to = end };
 	struct spans *s = q->s;
 	uint32_t *last = &s->last[literal->index];
 
