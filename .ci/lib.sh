@@ -226,7 +226,7 @@ coverage()
 
 # ---- fuzzers ----
 
-FUZZERS="yaml json names l7 llm keys secret token audit record dns front hello http tap-exchange upstream answer tar message wire-keeper wire-guest keeper client server mcp multipart rpc port keystore tap-h2"
+FUZZERS="yaml json names l7 llm filter keys secret token audit record dns front hello http tap-exchange upstream answer tar message wire-keeper wire-guest keeper client server mcp multipart rpc port keystore tap-h2"
 
 # fuzz NAME DIR SECONDS: runs libFuzzer on a copy of the corpus. Fails if it sees fewer than 100
 # branches: then the code under test was not instrumented.
